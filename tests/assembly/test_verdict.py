@@ -153,6 +153,27 @@ def test_whether_anything_needs_a_person_is_always_said(needs: list[str], senten
     )
 
 
+def wall(name: str, until: float) -> LaneStatus:
+    return LaneStatus(f"one/{name}", "parked", "", until, 0, 4, 1, {}, upstream="one")
+
+
+def test_one_wall_has_one_clock_and_one_countdown() -> None:
+    """Lanes of one account share a reset, and agents of runs wake a moment after it."""
+    lanes = [wall(name, TEN_PAST_TEN + 1) for name in ("opus", "sonnet", "haiku")]
+    shown = picture(*lanes, wall("fable", TEN_PAST_TEN + 3600))
+    crew = AgentCounts(
+        1, {AgentState.PARKED: 9}, {AgentState.PARKED: (TEN_PAST_TEN + 2, TEN_PAST_TEN + 30)}
+    )
+    assert shown.verdict(NOW, crew).startswith(
+        "1 of 10 agents answering, 9 parked until 22:10:01 UTC (in 2 h 10 min). Nothing needs you."
+        " one/opus, one/sonnet and one/haiku are parked until then."
+        " one/fable is parked until 23:10 UTC (in 3 h 10 min)."
+    )
+    assert "one/opus, one/sonnet and one/haiku are parked until 22:10:01 UTC (in 2 h 10 min)." in (
+        shown.verdict(NOW)
+    )
+
+
 def test_a_moment_that_has_passed_is_not_told_as_a_negative_time() -> None:
     shown = picture(lane("down", NOW.timestamp() - 5))
     assert "-" not in shown.verdict(NOW)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.text import until_text, whole_second
+from jackline.control.text import moment_text, until_text, whole_second
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -24,3 +25,9 @@ def test_it_is_never_shown_too_early_and_less_than_a_second_late(moment: float) 
 )
 def test_a_part_of_a_second_is_reported_as_the_next_one(after: float, result: str) -> None:
     assert until_text(NOW.timestamp() + after, NOW) == f" until {result} UTC"
+
+
+def test_a_moment_is_shown_in_one_zone() -> None:
+    now = NOW.astimezone(ZoneInfo("Asia/Kathmandu"))
+    assert moment_text(NOW.timestamp() + 60, now) == "17:46 Asia/Kathmandu"
+    assert moment_text(NOW.timestamp() + 86_400, now) == "17:45 on 16 November Asia/Kathmandu"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from jackline.assembly import Service
 from jackline.control.board import Document
@@ -54,7 +54,7 @@ def _one(now: float, number: int, in_group: int, calls: int) -> Iterator[Event]:
         )
 
 
-def announce(service: Service, events: list[Event]) -> None:
+def announce(service: Service, events: Sequence[Event]) -> None:
     for event in events:
         service.observatory.announce(event)
 

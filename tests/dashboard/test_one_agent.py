@@ -51,16 +51,14 @@ def test_each_agent_of_a_run_has_the_orders_that_make_sense_for_it(
                 "all => all.map((each) => each.querySelector('.orders').innerText.split(/\\s+/))"
             )
             assert orders == [["cancel"], ["resume", "retry"], [""]]
-            for verb, words in (
-                ("resume", "in the same conversation"),
-                ("retry", "runs again, and nothing else that failed"),
+            for verb, command, words in (
+                ("resume", f"jackline resume {RUN}", "in the same conversation"),
+                ("retry", f"jackline resume {RUN} --failed", "nothing else that failed"),
             ):
                 page.get_by_role("button", name=f"{verb} writer").click()
                 expect(page.locator("dialog h2")).to_have_text(f"{verb.capitalize()} writer")
                 expect(page.locator("dialog")).to_contain_text(words)
-                expect(page.locator("dialog code")).to_have_text(
-                    f"jackline resume {RUN}{' --failed' * (verb == 'retry')} --only task-1"
-                )
+                expect(page.locator("dialog code")).to_have_text(f"{command} --only task-1")
                 page.get_by_role("button", name="Leave it").click()
 
 

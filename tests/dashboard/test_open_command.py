@@ -51,5 +51,5 @@ def test_every_command_that_the_page_names_is_one() -> None:
     )
     named = set(re.findall(r"jackline ([a-z]+)", text))
     named |= {twin for _, twin in re.findall(r'panel\("([\w ]+)", "(\w+)', text)}
-    assert {"status", "ls", "logs", "open", "show", "resume"} <= named
+    assert {"status", "drill", "ls", "logs", "open", "show", "resume"} <= named
     assert named <= set(_VERBS)

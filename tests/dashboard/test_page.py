@@ -69,10 +69,10 @@ def ask(port: int, session: str, agent: str = "", tag: str = "") -> int:
 
 
 @contextmanager
-def held(port: int, agents: int) -> Iterator[None]:
+def held(port: int, agents: int, tag: str = "") -> Iterator[None]:
     """Agents that ask and wait; they have their answers when this is left."""
     threads = [
-        threading.Thread(target=ask, args=(port, "session-1", f"agent-{number}"))
+        threading.Thread(target=ask, args=(port, "session-1", f"agent-{number}", tag))
         for number in range(agents)
     ]
     for thread in threads:
@@ -340,11 +340,11 @@ def test_a_filter_that_fits_nobody_any_more_can_still_be_taken_away(
     with ServiceThread(tmp_path) as service:
         events = hour_of_work(time.time(), 3)
         service.do(lambda running: announce(running, events))
-        with opened(browser, f"{service.url}/#/?state=throttled") as page:
+        with opened(browser, f"{service.url}/#/?state=queued") as page:
             expect(page.locator(".filters")).to_contain_text("0 of 3 agents")
-            page.locator("button.key", has_text="throttled 0").click()
+            page.locator("button.key", has_text="queued 0").click()
             expect(page.locator(".filters")).to_contain_text("3 agents")
-            expect(page.locator("button.key", has_text="throttled")).to_have_count(0)
+            expect(page.locator("button.key", has_text="queued")).to_have_count(0)
 
 
 # --- many agents ----------------------------------------------------------------------------------

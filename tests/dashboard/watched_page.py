@@ -56,6 +56,8 @@ def look(page: Page) -> Seen:
     result: dict[str, Any] = page.evaluate(LOOK)
     keys = [re.fullmatch(r"\S ([a-z ]+) ([\d,]+)", each) for each in result.pop("keys")]
     states = {key[1]: int(key[2].replace(",", "")) for key in keys if key is not None}
+    # The legend also names what was drawn, and is nobody's state any more.
+    states = {word: count for word, count in states.items() if count}
     return Seen(**result, states=states)
 
 

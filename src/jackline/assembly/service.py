@@ -350,7 +350,13 @@ class Service:
             lambda: not self._is_read_only(),
         )
         receiver = self._build_receiver(ends)
-        details = Details(runs, self._state.journal, clock, self._client_reports.document)
+        details = Details(
+            runs,
+            self._state.journal,
+            clock,
+            self._client_reports.document,
+            lambda: self.config.prices,
+        )
         figures = FleetFigures(facts, self.observatory, self._journal, runs, clock)
         documents = OpenDocuments(
             {STATUS: OpenDocument.of(report.status)}

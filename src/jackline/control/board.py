@@ -321,6 +321,7 @@ class Board:
             "past": PAST,
             "agent_states": list(AgentState),
             "looks": looks(),
+            "meanings": {state.value: state.meaning for state in AgentState},
             **self._parts,
         }
         keys = list(self._agents)

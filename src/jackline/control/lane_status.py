@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from jackline.control.text import moment_text, whole_second
-from jackline.failures.sentences import duration_in_words
+from jackline.control.text import left_text, moment_text
 from jackline.states import LaneState
 
 _CONNECTION = "network_edge"
+SAME_RESET = 60.0
+"""Resets that are at most so many seconds apart are one to a person."""
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,52 @@ class LaneStatus:
             return f"{self.name} {text}; it is tried again with the next call."
         if self.state == LaneState.PARKED:
             return f"{self.name} {text} {until_and_left(self.until, now)}."
-        return f"{self.name} {text}; it is tried again in {duration_in_words(until - now)}."
+        return f"{self.name} {text}; it is tried again in {left_text(self.until, now)}."
+
+
+def wall_of(until: float, lanes: Sequence[LaneStatus]) -> float:
+    """The reset that somebody waits for until then: runs wake a moment after it."""
+    walls = (lane.until for lane in lanes if lane.state == LaneState.PARKED)
+    return next((each for each in walls if each and abs(each - until) <= SAME_RESET), until)
+
+
+def closed_sentences(
+    lanes: Sequence[LaneStatus], now: datetime, named: tuple[float, float] | None = None
+) -> list[str]:
+    """A sentence about each closed lane; those that are parked until the same moment share one.
+
+    `named` are the first and the last moment that were named before: one wall has one clock and
+    one countdown.
+    """
+    walls: list[list[tuple[str, float]]] = []
+    others = []
+    for lane in lanes:
+        until = lane.until
+        is_parked = lane.state == LaneState.PARKED and not lane.paused
+        if not is_parked or until is None or until <= now.timestamp():
+            others.append(lane.text(now))
+            continue
+        same = (each for each in walls if abs(each[0][1] - until) <= SAME_RESET)
+        wall = next(same, None)
+        if wall is None:
+            walls.append([(lane.name, until)])
+        else:
+            wall.append((lane.name, until))
+    return [*(_wall_sentence(wall, now, named) for wall in walls), *others]
+
+
+def _wall_sentence(
+    wall: Sequence[tuple[str, float]], now: datetime, named: tuple[float, float] | None
+) -> str:
+    names = [name for name, _ in wall]
+    if len(names) > _MOST_NAMED + 1:
+        names = [*names[:_MOST_NAMED], f"{len(names) - _MOST_NAMED} more lanes"]
+    are = "are" if len(names) > 1 else "is"
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    last = max(until for _, until in wall)
+    if named is not None and max(abs(last - each) for each in named) <= SAME_RESET:
+        return f"{listed} {are} parked until then."
+    return f"{listed} {are} parked {until_and_left(last, now)}."
 
 
 def own_network(lanes: Sequence[LaneStatus]) -> str | None:
@@ -91,5 +138,4 @@ def own_network(lanes: Sequence[LaneStatus]) -> str | None:
 
 def until_and_left(moment: float, now: datetime) -> str:
     """For example "until 22:10 UTC (in 13 min)"."""
-    left = timedelta(seconds=max(0, whole_second(moment) - int(now.timestamp())))
-    return f"until {moment_text(moment, now)} (in {duration_in_words(left)})"
+    return f"until {moment_text(moment, now)} (in {left_text(moment, now)})"

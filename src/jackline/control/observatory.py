@@ -20,6 +20,7 @@ from pathlib import Path
 
 from jackline.agents.prices import Price, dollars, price_of
 from jackline.clock import Clock
+from jackline.control.answers import AnswerCounts
 from jackline.control.fleet import Fleet
 from jackline.control.forecast import WindowWatch
 from jackline.control.spending import PriceOf, Sums, sums_by
@@ -257,6 +258,7 @@ class Observatory:
         self._burn = Burn(lambda model, usage: dollars(model, usage, prices()))
         self._tally = CallCounters()
         self._windows = WindowWatch()
+        self._answers = AnswerCounts()
         self.news: deque[Event] = deque(maxlen=_MAX_NEWS)
         """Events worth showing to a person, the latest last."""
         self.refused: dict[str, float] = {}
@@ -297,6 +299,12 @@ class Observatory:
         return self._burn
 
     @property
+    def answers(self) -> AnswerCounts:
+        """Which upstream answered which model."""
+        self.settle()
+        return self._answers
+
+    @property
     def tally(self) -> CallCounters:
         """The outcomes of calls and attempts."""
         self.settle()
@@ -328,6 +336,7 @@ class Observatory:
             if isinstance(event, CallEnded):
                 ended.append(event)
                 tally.call_ended(event)
+                self._answers.call_ended(event)
                 if event.lane and event.outcome in ("answered", "shortened"):
                     self._upstream_answered(event.lane.upstream, event.at)
                 if event.session or event.agent:
@@ -342,6 +351,7 @@ class Observatory:
                 fleet.follow_clock(event.set_by)
                 burn.follow_clock(event.set_by)
                 self._windows.follow_clock(event.set_by)
+                self._answers.follow_clock(event.set_by)
                 for moments in (self.refused, self.answered_at, self.failed_at):
                     moments.update({name: at + event.set_by for name, at in moments.items()})
             elif isinstance(event, WindowsReported):

@@ -17,7 +17,14 @@ from datetime import datetime, timedelta
 
 from jackline.control.fleet import WAITS, Fleet, LiveCall, calls_by_agent
 from jackline.control.forecast import Forecast
-from jackline.control.lane_status import LaneStatus, own_network, until_and_left
+from jackline.control.lane_status import (
+    SAME_RESET,
+    LaneStatus,
+    closed_sentences,
+    own_network,
+    until_and_left,
+    wall_of,
+)
 from jackline.control.needs import (
     RECENT_REFUSAL,
     REPEATED_WITHIN,
@@ -33,8 +40,6 @@ from jackline.states import AgentState, LaneState
 
 SCHEMA = "jackline.status/1"
 _WORST_FIRST = (LaneState.PARKED, LaneState.DOWN, LaneState.RECOVERING, LaneState.THROTTLED)
-# Resets that are at most so many seconds apart are one to a person.
-_SAME_RESET = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +204,8 @@ class AgentCounts:
             until = ""
             # Only parking has an hour that a person plans by.
             if state is AgentState.PARKED and state in self.until:
-                first, last = self.until[state]
-                some = ", the first" if last - first > _SAME_RESET else ""
+                first, last = (wall_of(each, status.lanes) for each in self.until[state])
+                some = ", the first" if last - first > SAME_RESET else ""
                 is_due = first <= now.timestamp()
                 until = ", about to go on" if is_due else f"{some} {until_and_left(first, now)}"
             parts.append(f"{count:,} {state}{until}")
@@ -254,7 +259,11 @@ class GatewayStatus:
         if network is not None:
             parts.append(network)
         closed = (LaneState.PARKED, LaneState.DOWN)
-        parts += [lane.text(now) for lane in self.lanes if lane.state in closed]
+        parts += closed_sentences(
+            [lane for lane in self.lanes if lane.state in closed],
+            now,
+            agents.until.get(AgentState.PARKED),
+        )
         if self.answered_instead:
             parts.append(self.answered_instead)
         slowed = [e.name for e in self.lanes if e.state == LaneState.THROTTLED and e.waiting]

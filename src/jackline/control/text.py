@@ -1,17 +1,17 @@
 """Short texts that every interface shares: counts, moments, names and limits of lanes.
 
 Rules: (1) pure; (2) a time to wait for is rounded up to a whole second, so that a reset is never
-shown too early; clock noise adds no second; (3) limits come from the status document alone, grouped
-by their origin; a document of an older gateway has none.
+shown too early; clock noise adds no second; a moment is shown in one zone; (3) limits come from the
+status document alone, grouped by their origin; a document of an older gateway has none.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from jackline.failures.sentences import moment_in_words
+from jackline.failures.sentences import clock_in_words, duration_in_words
 from jackline.states import DerivedState
 
 _AGES = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -30,15 +30,20 @@ def whole_second(moment: float) -> int:
 
 
 def moment_text(moment: float, now: datetime) -> str:
-    """The moment as a date for people, in whole seconds."""
-    return moment_in_words(datetime.fromtimestamp(whole_second(moment), now.tzinfo), now)
+    """The moment as a date for people, in whole seconds, in the zone of `now` alone."""
+    return clock_in_words(datetime.fromtimestamp(whole_second(moment), now.tzinfo), now)
+
+
+def left_text(moment: float, now: datetime) -> str:
+    """How long it is until then, for example "13 min 4 s"; at least "0 ms"."""
+    left = max(0, whole_second(moment) - int(now.timestamp()))
+    return duration_in_words(timedelta(seconds=left))
 
 
 def ago_text(moment: float, now: datetime, *, exact: bool = False) -> str:
     """How long ago, in its largest unit ("3 min ago"), or when exactly."""
     if exact:
-        at = datetime.fromtimestamp(round(moment), now.tzinfo)
-        return moment_in_words(at, now)
+        return clock_in_words(datetime.fromtimestamp(round(moment), now.tzinfo), now)
     seconds = max(0.0, now.timestamp() - moment)
     for size, unit in _AGES:
         if seconds >= size:

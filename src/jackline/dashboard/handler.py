@@ -17,9 +17,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias
 
-from jackline.agents.prices import cache_prices, dollars
+from jackline.agents.prices import Price, cache_prices, dollars
 from jackline.autopsy.lapsed_caches import lapsed_waits, waits_sentence
 from jackline.clock import Clock
+from jackline.control.costs import PERIODS, Costs, day_bounds
 from jackline.control.http_handler import ServiceRequest
 from jackline.control.open_documents import IsWanted, NotWantedError, OpenDocument, Parameters
 from jackline.control.stored_runs import StoredRuns, call_document, resource_document, run_document
@@ -37,6 +38,7 @@ FIRST = "index.html"
 FEED = b"/_jackline/feed"
 RUN = b"/_jackline/run"
 AGENT = b"/_jackline/agent"
+COSTS = b"/_jackline/costs"
 POLICY = (
     b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     b"object-src 'none'; require-trusted-types-for 'script'"
@@ -110,9 +112,14 @@ class Details:
         journal: Path,
         clock: Clock,
         client_report: Callable[[str, str], Mapping[str, object] | None],
+        prices: Callable[[], Mapping[str, Price]] = dict,
     ) -> None:
-        """`client_report` returns what the client reported of an agent, by session and id."""
+        """`client_report` returns what the client reported of an agent, by session and id.
+
+        `prices` returns the user's own.
+        """
         self._client_report = client_report
+        self._prices = prices
         self._flows = flows
         self._journal = journal
         self._clock = clock
@@ -123,6 +130,7 @@ class Details:
         return {
             RUN: OpenDocument(self.run, ("id",)),
             AGENT: OpenDocument(self.agent, ("session", "agent")),
+            COSTS: OpenDocument(self.costs, ("days",)),
         }
 
     async def run(self, names: Parameters, is_wanted: IsWanted) -> bytes:
@@ -159,7 +167,24 @@ class Details:
                 flow = call_document(call, run, self._clock.wall()) | {"run": call.run_id}
         _check(is_wanted)
         client = self._client_report(session, agent)
-        return await asyncio.to_thread(agent_document, names, *read, flow, client)
+        prices = self._prices()
+        return await asyncio.to_thread(agent_document, names, *read, flow, client, prices)
+
+    async def costs(self, names: Parameters, is_wanted: IsWanted) -> bytes:
+        """What was used today, or within some days, by agent, session, model, run and day."""
+        days = int(names[0]) if names[0] in map(str, PERIODS) else PERIODS[0]
+        return await asyncio.to_thread(self._costs, days, is_wanted)
+
+    def _costs(self, days: int, is_wanted: IsWanted) -> bytes:
+        prices, now = self._prices(), self._clock.now()
+        found = Costs(lambda model, usage: dollars(model, usage, prices))
+        with JournalReader(self._journal) as reader:
+            for begins, ends in day_bounds(now, days):
+                _check(is_wanted)
+                rows = reader.used(begins.timestamp(), ends.timestamp())
+                found.add(f"{begins:%Y-%m-%d}", rows)
+        document = {"at": now.timestamp(), "days": days, **found.to_json()}
+        return json.dumps(document, ensure_ascii=False).encode()
 
     def _read(
         self, session: str, agent: str, is_wanted: IsWanted
@@ -210,6 +235,7 @@ def agent_document(
     failed: Sequence[AttemptFailed],
     flow: Mapping[str, object] | None,
     client: Mapping[str, object] | None,
+    prices: Mapping[str, Price],
 ) -> bytes:
     """The document of one agent; takes long where there are many calls."""
     usages = [
@@ -222,7 +248,7 @@ def agent_document(
         )
         for call in calls
     ]
-    costs = [dollars(call.model, usage) for call, usage in zip(calls, usages, strict=True)]
+    costs = [dollars(call.model, usage, prices) for call, usage in zip(calls, usages, strict=True)]
     used = [cost for cost, usage in zip(costs, usages, strict=True) if usage.total]
     document = {
         "session": names[0],

@@ -181,14 +181,19 @@ def moment_in_words(moment: datetime, now: datetime) -> str:
         if view.utcoffset() in offsets:
             continue
         offsets.append(view.utcoffset())
-        clock = f"{view:%H:%M:%S}" if view.second else f"{view:%H:%M}"
-        there = now.astimezone(view.tzinfo)
-        if view.date() != there.date():
-            clock += f" on {view.day} {view:%B}"
-            clock += "" if view.year == there.year else f" {view.year}"
-        texts.append(f"{clock} {zone_name(view)}")
+        texts.append(clock_in_words(view, now))
     first, *others = texts
     return f"{first} ({', '.join(others)})" if others else first
+
+
+def clock_in_words(moment: datetime, now: datetime) -> str:
+    """A time in its own zone alone; the date where that is another day."""
+    clock = f"{moment:%H:%M:%S}" if moment.second else f"{moment:%H:%M}"
+    there = now.astimezone(moment.tzinfo)
+    if moment.date() != there.date():
+        clock += f" on {moment.day} {moment:%B}"
+        clock += "" if moment.year == there.year else f" {moment.year}"
+    return f"{clock} {zone_name(moment)}"
 
 
 def zone_name(moment: datetime) -> str:

@@ -33,8 +33,8 @@ from jackline.control.needs import Need, NeedFacts, find_needs
 from jackline.control.observatory import Observatory
 from jackline.control.status import NO_AGENTS, AgentCounts, TurnStatus
 from jackline.control.stored_runs import StoredRuns
-from jackline.control.text import limit_text, whole_second
-from jackline.failures.sentences import duration_in_words
+from jackline.control.text import left_text, limit_text, moment_text, whole_second
+from jackline.failures.sentences import duration_in_words, zone_name
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.client_call import ClientCall
 from jackline.gateway.listener import Listener
@@ -317,7 +317,10 @@ class StatusReport:
 
     def status(self) -> dict[str, object]:
         """The picture of now, with its verdict and what is to be expected."""
-        drawn, now = self._picture(), self._clock.now()
+        return self._status_at(self._clock.now())
+
+    def _status_at(self, now: datetime) -> dict[str, object]:
+        drawn = self._picture()
         forecasts = self._from.observatory.windows.forecasts(now.timestamp())
         agents = self._agents()
         costs = self._cache_costs(forecasts)
@@ -465,8 +468,9 @@ class StatusReport:
 
     def facts(self, flows: FlowFacts) -> Facts:
         """All facts of now that the page shows; `flows` was read from the store of runs."""
-        status: Mapping[str, Any] = self.status()
+        # One moment for all of it: what is left of a wait is the same in every sentence.
         parts, now = self._from, self._clock.now()
+        status: Mapping[str, Any] = self._status_at(now)
         desk, observatory = parts.desk, parts.observatory
         ahead = desk.wall() - desk.now()
         head = {name: value for name, value in status.items() if name not in _NOT_IN_HEAD}
@@ -478,8 +482,10 @@ class StatusReport:
                 "orders": [asdict(order.moved(ahead)) for order in desk.chooser.orders],
                 "read_only": desk.settings.listen.read_only,
                 "utc_offset": (now.utcoffset() or timedelta()).total_seconds(),
+                "zone": zone_name(now),
+                "answers": observatory.answers.rows(now.timestamp()),
             },
-            lanes=dict(self._lane_rows(status)),
+            lanes=dict(self._lane_rows(status, now)),
             live=parts.live.look(),
             fleet=observatory.fleet,
             burn=observatory.burn,
@@ -489,9 +495,11 @@ class StatusReport:
             waiting=waiting_rows(status["waiting"]),
         )
 
-    def _lane_rows(self, status: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
+    def _lane_rows(
+        self, status: Mapping[str, Any], now: datetime
+    ) -> Iterator[tuple[str, dict[str, object]]]:
         upstreams = {each.name: each for each in self._from.desk.settings.upstreams}
-        lanes = self._from.desk.carrier.controller.lanes
+        lanes, at = self._from.desk.carrier.controller.lanes, now.timestamp()
         for (lane_id, lane), row in zip(lanes.items(), status["lanes"], strict=True):
             upstream = upstreams.get(lane_id.upstream)
             limits = {each: round(share, 2) for each, share in row["limits"].items()}
@@ -507,9 +515,12 @@ class StatusReport:
                 row
                 | {
                     "limits": limits,
-                    "limit_text": limit_text(row, self._clock.now()),
+                    "limit_text": limit_text(row, now),
                     "why": why,
                     "until": None if until is None else whole_second(until),
+                    # The words of the verdict, so that a wall has one clock and one countdown.
+                    "until_text": "" if until is None else moment_text(until, now),
+                    "left": "" if until is None or until <= at else left_text(until, now),
                     "aim": round(lane.window.peak) if returns else 0,
                     "first_byte": round(lane.first_byte, 1),
                     "upstream": lane_id.upstream,

@@ -25,8 +25,9 @@ from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, NamedTuple, Self, TypeAlias, cast
 
+from jackline.dialects import TokenUsage
 from jackline.errors import JournalError
 from jackline.events import AttemptFailed, CallEnded, Event, LaneChanged, LanesLearned, ServiceNoted
 from jackline.journal.sqlite_file import (
@@ -408,6 +409,32 @@ class Totals:
     cache_write_1h_tokens: int = 0
 
 
+class Used(NamedTuple):
+    """What the calls of one agent to one model used in a period; tokens as in `CallEnded`."""
+
+    session: str
+    agent: str
+    model: str
+    tag: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cache_write_1h_tokens: int
+
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens together."""
+        return TokenUsage(
+            self.input_tokens,
+            self.output_tokens,
+            self.cache_read_tokens,
+            self.cache_write_tokens,
+            self.cache_write_1h_tokens,
+        )
+
+
 class JournalReader:
     """Reads the journal at `path`; `with` or `close` closes it."""
 
@@ -448,6 +475,10 @@ class JournalReader:
         )
         calls: list[CallEnded] = [CALLS.event(row) for row in rows]
         return [call._replace(stream=bool(call.stream)) for call in calls]
+
+    def used(self, since: float, until: float) -> list[Used]:
+        """Calls that used tokens in `[since, until)`, summed up by agent, model and tag."""
+        return [Used(*row) for row in self._rows(_USED, (since, until))]
 
     def totals(self, since: float) -> Totals:
         """Counts of the calls that ended since then."""
@@ -529,6 +560,14 @@ class JournalReader:
         return JournalError(f"The journal at {self.path} cannot be read: {cause}.", hint=hint)
 
 
+_TOKENS = Used._fields[Used._fields.index("input_tokens") :]
+_USED = (
+    "SELECT coalesce(session, ''), coalesce(agent, ''), model, coalesce(tag, ''), count(*), "  # noqa: S608 -- names from this file only
+    + ", ".join(f"sum({name})" for name in _TOKENS)
+    + " FROM calls WHERE at >= ? AND at < ? AND lane_upstream != ''"
+    + " AND input_tokens + output_tokens + cache_read_tokens + cache_write_tokens > 0"
+    + " GROUP BY 1, 2, 3, 4"
+)
 _NAMES = tuple(field.name for field in fields(Totals))
 _OUTCOMES = _NAMES[1 : _NAMES.index("failed_attempts")]
 _SUMMED = _NAMES[_NAMES.index("attempts") :]

@@ -1,13 +1,17 @@
 // The whole page: what the address names, updated by the feed.
 
+import { burn, moved } from "./burn.js";
+import { costs, onCosts } from "./costs.js";
 import { agentPage, load, runPage } from "./details.js";
-import { burn } from "./burn.js";
-import { fill, h, inFrame, link, steady } from "./dom.js";
+import { fill, h, inFrame, link, onMore, steady } from "./dom.js";
 import { listen, now, open, state } from "./feed.js";
-import { attach, counted, detach, fleetPanel, outdated, recolour, refresh, schedule } from "./fleet.js";
+import { attach, counted, detach, fleetPanel, onPointed, outdated, recolour, refresh, schedule } from "./fleet.js";
 import { events, flows, onFold } from "./flows.js";
-import { lanes } from "./lanes.js";
+import { answers, lanes } from "./lanes.js";
+import { help, listenToKeys } from "./keys.js";
 import { onOrdered, takeToken, whyNot } from "./orders.js";
+import { quotas } from "./quotas.js";
+import { isEmpty, start } from "./start.js";
 import { waiting } from "./waiting.js";
 import { length } from "./format.js";
 
@@ -15,7 +19,7 @@ const top = document.getElementById("top");
 const main = document.getElementById("main");
 const spoken = document.getElementById("spoken");
 const PAUSE = 15_000;
-const FILTERS = ["q", "state", "span", "burn"];
+const FILTERS = ["q", "state", "span", "burn", "by", "days", "sort"];
 let filter = {};
 let shownPath = "";
 let spokeAt = 0;
@@ -34,14 +38,22 @@ function setFilter(change) {
 	draw();
 }
 
+/** The verdict is the sentence of `jackline status`; what needs a person stands out. */
+function verdictParts(verdict) {
+	const cut = verdict.indexOf(". ") + 1 || verdict.length;
+	const needs = /\d[\d,]* needs? you/.exec(verdict.slice(cut));
+	if (!needs) return [h("strong", verdict.slice(0, cut)), verdict.slice(cut)];
+	const from = cut + needs.index;
+	return [h("strong", verdict.slice(0, cut)), verdict.slice(cut, from), h("strong.bad", needs[0]), verdict.slice(from + needs[0].length)];
+}
+
 function header() {
 	const { head } = state;
-	const verdict = head.verdict || "Waiting for the service…";
-	const cut = verdict.indexOf(". ") + 1 || verdict.length;
 	return [
 		h("div.brand", link("#/", "jackline"), " ", h("small", head.version || "")),
-		h("h1", { id: "verdict" }, h("strong", verdict.slice(0, cut)), verdict.slice(cut)),
-		h("p", { class: `live ${state.live ? "go" : "bad"}` }, state.live ? `● live · ${location.host}` : `▲ not connected · last update ${length((Date.now() - state.updatedAt) / 1000)} ago, trying again`),
+		h("h1", { id: "verdict" }, verdictParts(head.verdict || "Waiting for the service…")),
+		h("p", { class: `live ${state.live ? "go" : "bad"}` }, state.live ? `● live · ${location.host}` : `▲ not connected · last update ${length((Date.now() - state.updatedAt) / 1000)} ago, trying again`,
+			h("span.dim", head.zone && ` · times in ${head.zone} `), h("button.order", { onclick: help, "aria-keyshortcuts": "?", "aria-label": "help" }, "?")),
 		state.locked && h("p.note", h("label", "This gateway needs a token. Open it with `jackline open`, or enter its token here: ", h("input", { type: "password", onchange: (event) => open(event.target.value) }))),
 		head.version && h("p.note dim", whyNot()),
 		(head.notes || []).map((note) => h("p.note", note)),
@@ -72,8 +84,10 @@ function drawAll() {
 		fill(main, [agentPage(id, name)]);
 	} else {
 		refresh(filter);
-		fill(main, [lanes(), h("div.columns", h("div.left", fleetPanel(filter, setFilter, draw), waiting(), burn(filter, setFilter)), h("div.right", flows(filter), events()))]);
-		attach(main.querySelector(".fleet"));
+		fill(main, [start(), lanes(), answers(), !isEmpty() && h("div.columns", { key: "columns" },
+			h("div.left", fleetPanel(filter, setFilter, draw), burn(filter, setFilter), waiting(), costs(filter, setFilter)), h("div.right", flows(filter), quotas(), events()))]);
+		const fleet = main.querySelector(".fleet");
+		fleet ? attach(fleet) : detach();
 	}
 	if (kind) detach();
 	if (page !== shownPath) {
@@ -90,12 +104,16 @@ const soon = inFrame(drawAll);
 takeToken();
 onOrdered(soon);
 onFold(soon);
+onCosts(soon);
+onMore(soon);
+onPointed(moved);
+listenToKeys();
 addEventListener("hashchange", () => { takeToken(); draw(); });
 listen((changed) => {
 	if (changed.has("live")) recolour();
 	if (["agents", "labels", "runs", "lanes", "live"].some((part) => changed.has(part))) outdated();
 	soon();
 });
-// Clocks run down and "now" moves on, also without a change.
+// "Now" moves on, also without a change.
 setInterval(() => { if (now() - state.at > 0.9) soon(); schedule(); }, 1000);
 draw();

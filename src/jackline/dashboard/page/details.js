@@ -35,7 +35,7 @@ export function runPage() {
 		h("div.row", h("h2", run.flow, " ", h("small", run.run)), stateLabel(run.state, run.wake_at)),
 		p(sums(run)), run.why && p(run.why),
 		run.budget && dim(`budget: ${run.budget.dollars == null ? "" : dollars(run.budget.dollars)} ${run.budget.tokens == null ? "" : `${number(run.budget.tokens)} tokens`}`),
-		h("p.twin", `jackline show ${run.run}`), h("div.orders", runOrders(run)),
+		h("p", h("code.twin", `jackline show ${run.run}`)), h("div.orders", runOrders(run)),
 		(run.next || run.can.includes("resume")) && p("To go on: ", h("code", run.next || `jackline resume ${run.run}`)),
 		tree(run), run.resources.map((each) => resource(each.name, each)),
 		table(`log of the run${run.more_notes ? `, ${number(run.more_notes)} older lines in jackline logs` : ""}`, ["when", "what", "who", "more"],

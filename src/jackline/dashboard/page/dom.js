@@ -97,6 +97,24 @@ export const detail = (name, ...body) => h("section.panel detail", { "aria-label
 /** A table that scrolls where it is wider than the page; nothing without rows. */
 export const table = (caption, heads, rows) => rows.length > 0 && h("div.wide-table", { tabindex: "0", role: "region", "aria-label": caption }, h("table", h("caption", caption),
 	h("thead", h("tr", heads.map((word) => h("th", { scope: "col" }, word)))), h("tbody", rows.map((row) => h("tr", row.map((cell) => h("td", cell)))))));
+/** A label that loses its middle where it is too long: names often differ at their ends. */
+export function middle(text) {
+	const cut = Math.max(0, text.length - 9);
+	return cut < 4 ? text : h("span.middle", { title: text }, h("span.label-begin", text.slice(0, cut)), h("span.label-end", text.slice(cut)));
+}
+/** What is drawn, and what it means: `kind` is a class of the style sheet. */
+export const marks = (...all) => h("p.marks", { key: "marks" }, all.filter(Boolean).map(([kind, meaning]) => h("span", h("i", { class: `mark ${kind}`, "aria-hidden": "true" }), meaning)));
+const AT_FIRST = 12;
+const whole = new Set();
+let redraw = () => {};
+export const onMore = (work) => { redraw = work; };
+/** The first rows of a long list, and the button for all of them: the tabulator does not cross hundreds. */
+export function firstOf(name, rows) {
+	if (rows.length <= AT_FIRST) return [rows, null];
+	const all = whole.has(name);
+	const turn = () => { whole.delete(name) || whole.add(name); redraw(); };
+	return [all ? rows : rows.slice(0, AT_FIRST), h("button.order", { key: `more ${name}`, onclick: turn }, all ? "show fewer" : `show all ${rows.length}`)];
+}
 export const p = (...words) => h("p", words);
 export const dim = (...words) => h("p.dim", words);
 export const beside = (...words) => h("span.dim", words);

@@ -2,7 +2,7 @@
 
 const PLAIN = ["head", "lanes", "waiting", "burn", "spend", "runs", "resources", "labels", "events"];
 const nothing = () => Object.fromEntries(PLAIN.map((name) => [name, {}]));
-export const state = { at: 0, epoch: 0, past: 3600, agentStates: [], looks: {}, live: false, locked: false, updatedAt: 0, changes: 0, agents: new Map(), stretches: new Map(), ...nothing() };
+export const state = { at: 0, epoch: 0, past: 3600, agentStates: [], looks: {}, meanings: {}, drawn: new Set(), live: false, locked: false, updatedAt: 0, changes: 0, agents: new Map(), stretches: new Map(), ...nothing() };
 
 const SILENCE = 25_000;
 export const TOKEN_KEY = "jackline-token";
@@ -60,8 +60,10 @@ function apply(message) {
 	}
 	if (message.agents) {
 		for (const [key, row] of Object.entries(message.agents)) {
-			if (row) state.agents.set(key, row);
-			else {
+			if (row) {
+				state.agents.set(key, row);
+				for (const [, , number] of row.open) state.drawn.add(state.agentStates[number]);
+			} else {
 				state.agents.delete(key);
 				state.stretches.delete(key);
 			}
@@ -74,10 +76,11 @@ function apply(message) {
 }
 
 function begin(message) {
-	const { epoch, past, agent_states: agentStates, looks, head } = message;
+	const { epoch, past, agent_states: agentStates, looks, meanings, head } = message;
 	// Another service may need another page.
 	if (state.head.version && state.head.version !== head.version) location.reload();
-	Object.assign(state, { epoch, past, agentStates, looks }, nothing());
+	Object.assign(state, { epoch, past, agentStates, looks, meanings }, nothing());
+	state.drawn.clear();
 	state.agents.clear();
 	state.stretches.clear();
 }
@@ -91,6 +94,7 @@ function merge(part, news) {
 
 /** Stretches are numbered: new ones replace everything from their first number on. */
 function extend(key, [first, flat]) {
+	for (let i = 2; i < flat.length; i += 3) state.drawn.add(state.agentStates[flat[i]]);
 	const known = state.stretches.get(key);
 	if (!known || first < known.first || first > known.first + known.flat.length / 3) {
 		state.stretches.set(key, { first, flat });

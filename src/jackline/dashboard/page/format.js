@@ -5,7 +5,7 @@ import { state } from "./feed.js";
 const time = (more) => new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC", ...more });
 const clock = time();
 const seconds = time({ second: "2-digit" });
-const day = new Intl.DateTimeFormat([], { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
+const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "long", timeZone: "UTC" });
 const count = new Intl.NumberFormat("en");
 
 /** How a state is drawn: a glyph and a colour; its name is always beside it. The table is that of jackline/states.py. */
@@ -23,20 +23,23 @@ export const costOf = (sum, unpriced) => unpriced ? (sum ? `at least ${dollars(s
 export const dollars = (value) => `$${(value || 0).toFixed(value && value < 0.1 ? 4 : 2)}`;
 export const percent = (share) => `${Math.round(share * 100)} %`;
 
-/** A moment: the hour today, else the day too. */
+/** A moment as the service writes it in its sentences, without its zone: one wall has one clock. */
 export function moment(at, now) {
 	const date = (moment) => new Date(there(moment)).toISOString().slice(0, 10);
-	return date(at) === date(now) ? hour(at) : `${day.format(there(at))} ${hour(at)}`;
+	const shown = Math.round(at) % 60 ? exact(Math.round(at)) : hour(at);
+	if (date(at) === date(now)) return shown;
+	return `${shown} on ${day.format(there(at))}${date(at).slice(0, 4) === date(now).slice(0, 4) ? "" : ` ${date(at).slice(0, 4)}`}`;
 }
 
-/** What is left, as a clock that runs down: 13:34, 2:05:00. */
-export function countdown(left) {
-	const total = Math.max(0, Math.round(left));
-	const two = (value) => String(value).padStart(2, "0");
-	const hours = Math.floor(total / 3600);
-	const rest = `${two(Math.floor((total % 3600) / 60))}:${two(total % 60)}`;
-	return hours ? `${hours}:${rest}` : rest;
+/** Until when a wait lasts: whoever wakes for a quota within a minute of its reset waits for that reset. Nobody knows when an outage ends. */
+export function until(at, now, name = "parked") {
+	if (name === "upstream down" || name === "throttled") return `, tried again at ${moment(at, now)}`;
+	const wall = Object.values(state.lanes).find((lane) => lane.state === "parked" && Math.abs(lane.until - at) <= 60);
+	return ` until ${moment(wall ? wall.until : at, now)}`;
 }
+
+/** For planning the minute is enough. */
+export const soonish = (at, now) => moment(Math.round(at / 60) * 60, now);
 
 /** A length of time for reading: 45 s, 12 min, 3 h 5 min. */
 export function length(time) {
@@ -51,5 +54,5 @@ export function tokens(value) {
 	return value < 1e6 ? `${Math.round(value / 1000)} k` : `${(value / 1e6).toFixed(1)} M`;
 }
 
-/** An id short enough for a line. */
-export const short = (id) => (id.length > 20 ? id.slice(0, 8) : id);
+/** A drawn id is known by its beginning; a name that somebody chose is shown whole, or without its middle. */
+export const short = (id) => (/^[0-9a-f-]{21,}$/i.test(id) ? id.slice(0, 8) : id);

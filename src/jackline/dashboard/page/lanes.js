@@ -1,29 +1,44 @@
 // A card for each lane: its state, why and until when, what its headers allow, its slots.
 
-import { dim, h, p, panel } from "./dom.js";
+import { dim, h, marks, p, panel, table } from "./dom.js";
 import { now, state } from "./feed.js";
 import { stateLabel } from "./flows.js";
 import { orderButton } from "./orders.js";
-import { countdown, look, moment, percent, plural } from "./format.js";
+import { length, look, number, percent, plural } from "./format.js";
 
 const NAMES = { requests: "req/min", input: "in tok/min", output: "out tok/min", tokens: "tok/min" };
 const MOST_SLOTS = 48;
 
 export function lanes() {
 	const all = Object.entries(state.lanes);
-	return panel("Lanes", "status", null,
-		all.length ? h("ul.cards", all.map(card)) : dim("No lane is open yet: the first call through the gateway opens one."));
+	const shown = all.map(([, lane]) => lane);
+	return all.length > 0 && panel("Lanes", "status", null, h("ul.cards", all.map(card)),
+		marks(["m-busy", "a call in flight"], ["m-free", "room for one"], ["m-held", "a call that is held"],
+			shown.some((lane) => Object.keys(lane.limits).length) && ["m-used", "used of a limit"], shown.some((lane) => Object.values(lane.limits).some((left) => left < 0.2)) && ["m-tight", "more than four fifths of it"]));
+}
+
+/** Which upstream really answers: by the answers of the last minutes, not by what is configured. */
+export function answers() {
+	// They come with the latest answer first: of each model, the first one answers now.
+	const rows = [...(state.head.answers || [])].sort((one, other) => (one.model < other.model ? -1 : one.model > other.model ? 1 : 0));
+	const upstreams = new Set(rows.map((row) => row.upstream));
+	const elsewhere = rows.some((row) => row.lane !== `${row.upstream}/${row.model}`);
+	if (!rows.length || ((state.head.upstreams || []).length < 2 && upstreams.size < 2 && !elsewhere)) return null;
+	const total = (model) => rows.filter((row) => row.model === model).reduce((sum, row) => sum + row.calls, 0);
+	return panel("Who answers", "upstream ls", h("span.dim", "whole answers of the last 5 minutes"),
+		table("upstreams that answered", ["asked for", "answered by", "", "answers", "share", "last answer"], rows.map((row, i) => [
+			i && rows[i - 1].model === row.model ? "" : row.model, i && rows[i - 1].model === row.model ? row.lane : h("b", row.lane), i && rows[i - 1].model === row.model ? "before" : "the latest", number(row.calls), total(row.model) ? percent(row.calls / total(row.model)) : "none",
+			`${length(Math.max(10, Math.round((now() - row.last) / 10) * 10))} ago`])));
 }
 
 function card([key, lane]) {
 	const shown = !lane.paused ? lane.state : lane.in_flight ? "draining" : "paused";
 	const colour = look(shown)[1];
-	const left = lane.until == null ? 0 : lane.until - now();
 	return h("li.card", { "--top": `var(--${colour})`, key, "data-lane": lane.name },
 		h("div.row", h("h3", lane.model), stateLabel(shown)),
 		dim([...new Set([lane.upstream, lane.sort])].filter(Boolean).join(" · ")),
-		left > 0 && p(h("b", { class: `big ${colour}` }, countdown(left)),
-			` to ${lane.state === "parked" ? "reset" : "the next try"}, ${moment(lane.until, now())}`),
+		lane.left && p(h("b", { class: `big ${colour}` }, lane.left),
+			` to ${lane.state === "parked" ? "reset" : "the next try"}, ${lane.until_text}`),
 		Object.entries(lane.limits).map(([name, share]) => bar(NAMES[name] || name, 1 - share)),
 		lane.limit_text && dim(`limits: ${lane.limit_text}`),
 		slots(lane),
@@ -34,12 +49,11 @@ function card([key, lane]) {
 		h("div.orders", switches(lane), useButton(lane)));
 }
 
-export function bar(name, used, figure) {
+function bar(name, used) {
 	const share = Math.min(1, Math.max(0, used));
-	const colour = share > 0.95 ? "bad" : share > 0.8 ? "slow" : "go";
-	return h("div", { class: figure ? "limit wide" : "limit" }, h("span", name),
-		h(`span.bar ${colour}`, { "--share": share, role: "img", "aria-label": `${percent(share)} of ${name} used` }),
-		h("span.figure", figure || percent(share)));
+	return h("div", { class: "limit" }, h("span", name),
+		h("span", { class: `bar ${share > 0.8 ? "tight" : ""}`, "--share": share, role: "img", "aria-label": `${percent(share)} of ${name} used` }),
+		h("span.figure", percent(share)));
 }
 
 /** In flight, free in the window, held: throttling looks like control. */

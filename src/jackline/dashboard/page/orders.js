@@ -25,26 +25,28 @@ export const whyNot = () => !mayOrder() && `Read-only: ${state.head.read_only ? 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 /** A button for an order; none where no orders can be given.
- * The order: {says, path, body, undo, later, twin, verb, choosing, choices}; with choices, body and undo are made of the chosen one. */
+ * The order: {says, loses, path, body, undo, later, twin, verb, choosing, choices}; with choices, body and undo are made of the chosen one.
+ * `loses` says what will be gone: such a button looks dangerous, and is not the one that Enter presses. */
 export function orderButton(word, label, order) {
-	return mayOrder() && h("button.order", { key: label, onclick: () => confirm(word, label, order), "aria-label": label }, word);
+	return mayOrder() && h("button", { key: label, class: order.loses ? "order danger" : "order", onclick: () => confirm(word, label, order), "aria-label": label }, word);
 }
 
 /** Confirm an order. */
 function confirm(word, label, order) {
-	const { choosing, choices, undo, later } = order;
+	const { choosing, choices, undo, later, loses } = order;
 	fill(dialog, [
 		h("h2", { id: "ask-title" }, capital(label)),
 		p(order.says),
+		loses && h("p.loses", h("b", "Lost: "), loses),
 		choices && p(h("label", choosing, " ", h("select", choices.map((each) => h("option", each))))),
 		dim(undo ? "It can be undone at once." : later || "It cannot be undone from here."),
 		p(h("code", order.twin)),
 		h("div.row",
 			h("button", { onclick: () => dialog.close() }, "Leave it"),
-			h("button.do", { onclick: () => execute(label, order, dialog.querySelector("select")?.value) }, order.verb || `${capital(word)} it`)),
+			h("button", { class: loses ? "do danger" : "do", onclick: () => execute(label, order, dialog.querySelector("select")?.value) }, order.verb || `${capital(word)} it`)),
 	]);
 	dialog.showModal();
-	dialog.querySelector(".do").focus();
+	dialog.querySelector(loses ? "button" : ".do").focus();
 }
 
 async function execute(label, { path, body, undo }, chosen) {
