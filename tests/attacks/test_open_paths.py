@@ -25,6 +25,8 @@ from tests.docs.pages import text_of
 # the pages that may be open (tests/dashboard/test_feed.py), that of telemetry by `otlp.receive`.
 SAME_COST = {
     "GET /",
+    # Pages of the package itself, rendered once.
+    "GET /docs/…",
     "GET /healthz",
     "GET /readyz",
     "GET /_jackline/proof",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,8 @@ from hypothesis import strategies as st
 from jackline.batches import fetch
 from jackline.batches.fetch import MOST_READ
 from jackline.batches.fetch import page_text as text_of
-from jackline.batches.tool import ToolContext, ToolOutput
+from jackline.batches.tool import ToolContext
+from jackline.upstream.bounded_answers import FetchedDocument
 
 _PIECES = (
     *("<!--", "<!", "<![", "<![CDATA[", "<?", "</", "&#", "&#x", "&", "<a <a", "<a", "<script"),
@@ -88,31 +88,30 @@ def test_only_the_beginning_of_a_very_long_page_is_read(monkeypatch: pytest.Monk
 
 
 def test_all_batches_share_the_places_for_fetching(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that gives batch after batch has so many threads at work, and no more."""
-    at_once, most, lock = 0, 0, threading.Lock()
-    go_on = threading.Event()
-
-    def get(_self: fetch.FetchTool, _url: str) -> ToolOutput:
-        nonlocal at_once, most
-        with lock:
-            at_once += 1
-            most = max(most, at_once)
-        go_on.wait(60)
-        with lock:
-            at_once -= 1
-        return ToolOutput("x")
+    """A model that gives batch after batch has so many pages under way, and no more."""
+    at_once, most = 0, 0
 
     async def main() -> None:
+        go_on = asyncio.Event()
+
+        async def get(_self: fetch.FetchTool, _url: str) -> FetchedDocument:
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            await go_on.wait()
+            at_once -= 1
+            return FetchedDocument()
+
+        monkeypatch.setattr(fetch.FetchTool, "_get", get)
         work = [
             asyncio.create_task(fetch.FetchTool().run({"url": "http://x/"}, ToolContext(Path())))
             for _ in range(fetch.AT_ONCE_IN_ALL * 2)
         ]
-        while at_once < fetch.AT_ONCE_IN_ALL:  # noqa: ASYNC110 -- threads reach it
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.2)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert at_once == fetch.AT_ONCE_IN_ALL
         go_on.set()
-        await asyncio.gather(*work)
+        await asyncio.gather(*work, return_exceptions=True)
 
-    monkeypatch.setattr(fetch.FetchTool, "_get", get)
     asyncio.run(main())
     assert most == fetch.AT_ONCE_IN_ALL

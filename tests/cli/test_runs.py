@@ -139,7 +139,7 @@ def test_ctrl_c_saves_and_resume_goes_on(world: World) -> None:
         (("run", "flow.py", "--count"), 2, "needs a value"),
         (("run", "flow.py", "--count", "1", "--budget", "beer=1"), 2, "no budget"),
         (("run", "flow.py", "--count", "1", "--budget", "strict"), 2, "strict budget needs"),
-        (("show", "zzzz"), 1, "there are no runs"),
+        (("show", "zzzz"), 2, "there are no runs"),
         (("resume", "zzzz"), 2, "There is no run"),
     ],
 )

@@ -51,6 +51,7 @@ def test_orders_reach_the_gateway_and_count_from_the_next_call(tmp_path: Path) -
                 "schema": "jackline.upstream-orders/1",
                 "lanes": ["one/claude-sonnet-4-6"],
                 "paused": False,
+                "names": [],
             }
 
             answer = place.jackline("upstream", "use", "three")

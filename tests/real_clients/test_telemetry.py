@@ -145,6 +145,6 @@ def test_without_being_asked_the_client_sends_no_telemetry(tmp_path: Path) -> No
         with here.up():
             assert here.jackline("claude", "-p", "TASK: review.").code == 0
             answer = here.jackline("status", "--session", provider.ledger.entries[0].session)
-            assert answer.code == 1
+            assert answer.code == 2
             assert "[otlp] receive = true" in answer.err
     assert kept.got == []

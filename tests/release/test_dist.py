@@ -37,7 +37,8 @@ PAGE = re.compile(
 # The documentation as it is written, which the gateway shows.
 DOCS_IN_WHEEL = "jackline/documentation/project/"
 # Whoever installs a command line does not expect megabytes of text.
-LARGEST_WHEEL = 2_500_000
+# The manual is in it, with its pictures.
+LARGEST_WHEEL = 4_000_000
 INFO = f"jackline-{__version__}.dist-info/"
 NATIVE = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\0asm", b"!<arch>")
 SECRETS = re.compile(

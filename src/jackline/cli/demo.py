@@ -39,7 +39,7 @@ def demo(opens: bool | None, fast: bool, port: int | None) -> int:
     \b
     Examples:
       jackline demo
-      jackline demo --open        with the page in the browser, which stays open at the end
+      jackline demo --open     with the page in the browser, open until the end
 
     Exit codes: 0 every agent got through, 1 not all did, 2 usage, 130 interrupted.
     """
