@@ -51,7 +51,7 @@ layers: $(READY)
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/python -m pytest --numprocesses $(WORKERS)
+	$(BIN)/python -m tests.run_all --numprocesses $(WORKERS)
 
 docs: $(READY)
 	@$(BIN)/python docs/make_site.py
